@@ -1,0 +1,2 @@
+//! The `cpkv` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! One suite per backend trait, as macros that a backend instantiates in one line.

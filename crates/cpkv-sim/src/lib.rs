@@ -1,0 +1,3 @@
+//! The simulator backend: real bytes on a virtual clock.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
