@@ -47,7 +47,9 @@ pub enum FenceStatus {
     Pending,
     /// All work before the fence is complete.
     Done,
-    /// Work before the fence failed; what it wrote is unspecified and nothing writes any more.
+    /// Work between the fence before it on its stream and this one failed; what that work wrote is unspecified and it
+    /// writes no more. A failed copy fails the first fence recorded behind it and no other; later work goes on. Also
+    /// what a fence of another backend instance reports, with [`DeviceError::Invalid`].
     Failed(DeviceError),
 }
 
@@ -137,13 +139,13 @@ pub trait DeviceMemory {
     /// Allocates `bytes` (at least 1) of device memory. Its contents are unspecified until written.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`] with what is free; nothing was taken.
+    /// [`DeviceError::OutOfMemory`] with what is free, [`DeviceError::Invalid`] for 0 bytes; nothing was taken.
     fn allocate_device(&mut self, bytes: u64) -> Result<Self::Buffer, DeviceError>;
 
     /// Allocates `bytes` (at least 1) of pinned host memory, which copies can reach.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`] with what is free; nothing was taken.
+    /// [`DeviceError::OutOfMemory`] with what is free, [`DeviceError::Invalid`] for 0 bytes; nothing was taken.
     fn allocate_host(&mut self, bytes: u64) -> Result<Self::Buffer, DeviceError>;
 
     /// Gives a buffer back. Waits for copies in flight that use it.
@@ -162,10 +164,12 @@ pub trait DeviceMemory {
     ///
     /// The caller guarantees that the source isn't written and the destination neither read nor written by anyone
     /// else until a fence behind the batch is done. The implementer copies the descriptors before it returns and
-    /// refuses a batch with a range outside its buffer whole.
+    /// refuses a batch with a range outside its buffer whole. A batch without descriptors is legal and does nothing;
+    /// so does a descriptor of length 0, whose offsets must lie in their buffers or at their ends.
     ///
     /// # Errors
-    /// [`DeviceError::Invalid`] for a bad handle or range: nothing was enqueued.
+    /// [`DeviceError::Invalid`] for a bad handle or range or more descriptors than
+    /// [`Capabilities::descriptors_per_copy_max`]: nothing was enqueued.
     fn copy(&mut self, stream: Self::Stream, request: CopyRequest<'_, Self::Buffer>) -> Result<(), DeviceError>;
 
     /// Enqueues a write of `bytes` to `buffer` at `offset`, through pinned staging that the backend owns.
@@ -187,6 +191,7 @@ pub trait DeviceMemory {
     fn record(&mut self, stream: Self::Stream) -> Result<Self::Fence, DeviceError>;
 
     /// Makes later work on `stream` wait for `fence`, which may lie on another stream of this backend. Doesn't block.
+    /// Orders and no more: the work runs also where the fence turns out as failed, so whoever waits for it polls both.
     ///
     /// # Errors
     /// [`DeviceError::Invalid`] for a bad handle.
