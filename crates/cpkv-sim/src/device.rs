@@ -79,10 +79,12 @@ impl SimDevice {
         fence.end_ns
     }
 
-    /// When the next work that hasn't ended as of the last call ends, nanoseconds; `None` when the device is idle.
+    /// When the next work ends, nanoseconds, later than now; `None` when the device is idle.
     #[must_use]
-    pub fn next_event_ns(&self) -> Option<u64> {
-        self.streams.next_end_ns().filter(|_| !self.is_lost())
+    pub fn next_event_ns(&mut self) -> Option<u64> {
+        // What is due by now must not hide what comes.
+        self.settle().ok()?;
+        self.streams.next_end_ns()
     }
 
     /// Adds a fault to the script. Counts go on from [`copies`](Self::copies) and [`allocations`](Self::allocations).
