@@ -7,9 +7,8 @@ use crate::request::{Ended, SubmitOptions};
 use crate::{
     Config, ConfigError, ControlPlane, CopyKind, EngineError, Evicted, LoadBackStarted, StartedCopy, StepPlan,
 };
-use cpkv_core::{DeviceError, DeviceMemory, FenceStatus, HoldId, LaneCounts, LockId, OpId, Owner, RequestId};
-use cpkv_transfer::{LaneMemory, Submitted, TransferConfig};
-use std::collections::BTreeMap;
+use cpkv_core::{DeviceError, DeviceMemory, HoldId, LaneCounts, LockId, OpId, Owner, RequestId};
+use cpkv_transfer::{Completion, EndError, InFlight, LaneMemory, Part, TransferConfig};
 
 /// Why an engine can't be started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,25 +41,19 @@ pub struct OpCompletion {
     pub error: Option<String>,
 }
 
-/// How long the rest of a submission that was broken off may take: ten seconds of the backend's clock.
-const QUIESCE_LIMIT_NS: u64 = 10_000_000_000;
-
-/// What became of a copy's part on one local lane.
-type Part<F> = (usize, Result<Submitted<F>, String>);
-
 /// The engine: decides for all lanes, and copies on the local ones. See the crate's documentation.
 ///
 /// One engine belongs to one thread at a time: it is `Send` where its backend is, and nothing in it is shared.
 pub struct Engine<D: DeviceMemory> {
     control: ControlPlane,
     lanes: Vec<(Owner, LaneMemory<D>)>,
-    parts: BTreeMap<OpId, Vec<Part<D::Fence>>>,
+    copies: InFlight<D::Fence, ()>,
     log: Option<Box<dyn OperationLog + Send>>,
 }
 
 impl<D: DeviceMemory> std::fmt::Debug for Engine<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").field("control", &self.control).field("copies", &self.parts.len()).finish()
+        f.debug_struct("Engine").field("control", &self.control).field("copies", &self.copies.len()).finish()
     }
 }
 
@@ -83,7 +76,7 @@ impl<D: DeviceMemory> Engine<D> {
                 LaneMemory::new(device, transfer.clone()).map_err(|error| StartError::Device { lane, error })?;
             lanes.push((lane, memory));
         }
-        Ok(Self { control, lanes, parts: BTreeMap::new(), log: None })
+        Ok(Self { control, lanes, copies: InFlight::new(), log: None })
     }
 
     /// The control plane, to read.
@@ -133,16 +126,16 @@ impl<D: DeviceMemory> Engine<D> {
     /// Submits a copy's local parts. What a backend refuses is a failed part: it is reported like any other
     /// completion and changes no decision before it has been agreed on.
     fn execute(&mut self, order: &CopyOrder) {
-        let mut parts = Vec::with_capacity(self.lanes.len());
-        for (index, (lane, memory)) in self.lanes.iter_mut().enumerate() {
+        let parts = self.lanes.iter_mut().map(|(lane, memory)| {
             let pairs = order.pairs.iter().find(|(owner, _)| owner == lane).map_or(&[][..], |(_, pairs)| pairs);
             let submitted = match order.kind {
                 CopyKind::Backup => memory.submit_backup(pairs),
                 CopyKind::LoadBack => memory.submit_load(pairs),
             };
-            parts.push((index, submitted.map_err(|error| error.to_string())));
-        }
-        self.parts.insert(order.op, parts);
+            (*lane, Part::from(submitted))
+        });
+        let parts = parts.collect();
+        self.copies.insert(order.op, (), parts).expect("ids are new and lanes differ");
     }
 
     /// See [`ControlPlane::match_prefix`].
@@ -309,28 +302,23 @@ impl<D: DeviceMemory> Engine<D> {
         self.control.take_started()
     }
 
-    /// Whether a copy's local parts have ended, and how. Never blocks.
-    fn local_end(&mut self, op: OpId) -> Option<Result<(), String>> {
-        let parts = self.parts.get(&op)?;
-        let mut failed = None;
-        for (index, part) in parts {
-            match part {
-                Err(error) => failed = Some(error.clone()),
-                Ok(submitted) => match self.lanes[*index].1.status(submitted) {
-                    FenceStatus::Pending => return None,
-                    FenceStatus::Done => {}
-                    FenceStatus::Failed(error) => failed = Some(error.to_string()),
-                },
-            }
-        }
-        Some(failed.map_or(Ok(()), Err))
-    }
-
     /// Copies whose local parts have ended and that haven't been acknowledged, in the order in which they were
-    /// started. Never blocks and changes nothing.
+    /// started. Never blocks and changes no decision.
     pub fn completed(&mut self) -> Vec<OpCompletion> {
-        let ops: Vec<OpId> = self.parts.keys().copied().collect();
-        ops.into_iter().filter_map(|op| self.local_end(op).map(|end| OpCompletion { op, error: end.err() })).collect()
+        let lanes = &mut self.lanes;
+        let done = self.copies.poll_done(|owner, fence| {
+            let lane = lanes.iter_mut().find(|(lane, _)| *lane == owner);
+            lane.expect("parts are those of local lanes").1.device().poll(fence)
+        });
+        done.into_iter()
+            .map(|(op, completion)| OpCompletion {
+                op,
+                error: match completion {
+                    Completion::Done => None,
+                    Completion::Failed(why) => Some(why),
+                },
+            })
+            .collect()
     }
 
     /// Waits until a copy's local parts have ended, at most `limit_ns` of the backend's clock per lane.
@@ -338,24 +326,31 @@ impl<D: DeviceMemory> Engine<D> {
     /// # Errors
     /// [`DeviceError::TimedOut`]. A failed part has ended: that is no error here.
     pub fn wait(&mut self, op: OpId, limit_ns: u64) -> Result<(), DeviceError> {
-        for (index, part) in self.parts.get(&op).map(Vec::as_slice).unwrap_or_default() {
-            if let Ok(submitted) = part
-                && let Err(error @ DeviceError::TimedOut { .. }) = self.lanes[*index].1.wait(submitted, limit_ns)
-            {
+        let parts: Vec<(Owner, Part<D::Fence>)> =
+            self.copies.running(op).map(|(owner, part)| (owner, part.clone())).collect();
+        for (owner, part) in parts {
+            let Some(memory) = self.lane_mut(owner) else { continue };
+            let ended = match part {
+                Part::Submitted(submitted) => memory.wait(&submitted, limit_ns),
+                Part::Refused { rest: Some(fence), .. } => memory.device().wait(fence, limit_ns),
+                Part::Refused { rest: None, .. } => Ok(()),
+            };
+            if let Err(error @ DeviceError::TimedOut { .. }) = ended {
                 return Err(error);
             }
         }
         Ok(())
     }
 
-    /// The fences of a load-back's local parts, one per layer and lane: compute on layer i waits for fence i.
+    /// The fences of a load-back's local parts that run, one per layer and lane: compute on layer i waits for fence i.
+    /// A backup has one fence per lane.
     #[must_use]
     pub fn layer_fences(&self, op: OpId) -> Vec<(Owner, Vec<D::Fence>)> {
-        let parts = self.parts.get(&op).map(Vec::as_slice).unwrap_or_default();
-        parts
-            .iter()
-            .filter_map(|(index, part)| Some((self.lanes[*index].0, part.as_ref().ok()?.fences.clone())))
-            .collect()
+        let fences = |(owner, part): (Owner, &Part<D::Fence>)| match part {
+            Part::Submitted(submitted) => Some((owner, submitted.fences.clone())),
+            Part::Refused { .. } => None,
+        };
+        self.copies.running(op).filter_map(fences).collect()
     }
 
     /// All ranks agree that a copy is done. See [`ControlPlane::ack`].
@@ -377,18 +372,13 @@ impl<D: DeviceMemory> Engine<D> {
     }
 
     /// Takes a copy off the table if its local parts have ended, so that its pages may be used again (contract C4).
+    /// What the table doesn't know is left to the control plane, which counts it as late.
     fn ended(&mut self, op: OpId) -> Result<(), EngineError> {
-        if self.parts.contains_key(&op) && self.local_end(op).is_none() {
-            return Err(EngineError::InFlight);
+        self.completed();
+        match self.copies.end(op) {
+            Ok(_) | Err(EndError::Unknown { .. }) => Ok(()),
+            Err(EndError::Running { .. }) => Err(EngineError::InFlight),
         }
-        // A submission that the backend broke off may have left copies on the stream.
-        for (index, part) in self.parts.get(&op).map(Vec::as_slice).unwrap_or_default() {
-            if part.is_err() {
-                self.lanes[*index].1.quiesce(QUIESCE_LIMIT_NS).map_err(|_| EngineError::InFlight)?;
-            }
-        }
-        self.parts.remove(&op);
-        Ok(())
     }
 
     /// Empties everything. Waits for the copies in flight, at most `limit_ns` each, then ends them as failed.
@@ -396,11 +386,14 @@ impl<D: DeviceMemory> Engine<D> {
     /// # Errors
     /// [`DeviceError::TimedOut`]: nothing was emptied.
     pub fn reset(&mut self, limit_ns: u64) -> Result<(), DeviceError> {
-        let ops: Vec<OpId> = self.parts.keys().copied().collect();
-        for op in ops {
-            self.wait(op, limit_ns)?;
+        self.execute_orders();
+        let ops: Vec<OpId> = self.copies.ids().collect();
+        for op in &ops {
+            self.wait(*op, limit_ns)?;
         }
-        self.parts.clear();
+        for op in ops {
+            self.ended(op).map_err(|_| DeviceError::TimedOut { limit_ns })?;
+        }
         self.control.reset();
         self.always((), |()| LoggedCall::Reset);
         Ok(())
@@ -412,9 +405,11 @@ impl<D: DeviceMemory> Engine<D> {
     /// What differs.
     pub fn self_check(&self) -> Result<(), String> {
         self.control.self_check()?;
+        self.copies.self_check()?;
         let known: Vec<OpId> = self.control.operations().map(|(op, _)| op).collect();
-        if !known.iter().eq(self.parts.keys()) {
-            return Err(format!("copies {known:?} are in flight, and the lanes know {:?}", self.parts.keys()));
+        if !self.copies.ids().eq(known.iter().copied()) {
+            let here: Vec<OpId> = self.copies.ids().collect();
+            return Err(format!("copies {known:?} are in flight, and the lanes know {here:?}"));
         }
         Ok(())
     }

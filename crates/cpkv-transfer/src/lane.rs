@@ -1,8 +1,8 @@
-//! The memory of one lane: its device and host pools, its streams, and the copies between them.
+//! The memory of one lane: its device and host pools, its streams, and what both directions of copies share.
 
-use crate::{Direction, PagePair, PoolPages, TransferStats, all_layers, one_layer, split};
+use crate::{Direction, PagePair, PoolPages, Submitted, TransferError, TransferStats, one_layer, split};
 use cpkv_core::{
-    CopyDescriptor, CopyRequest, DeviceError, DeviceMemory, FenceStatus, Geometry, HostLayout, StreamKind,
+    CopyDescriptor, CopyRequest, DeviceError, DeviceMemory, FenceStatus, Geometry, HostLayout, StreamKind, Tier,
 };
 
 /// What a lane's memory is like.
@@ -31,20 +31,6 @@ impl TransferConfig {
     }
 }
 
-/// A copy that was handed to the backend.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Submitted<F> {
-    /// A backup: one fence, behind everything. A load-back: one per layer, in the order of layers, each behind all row
-    /// pools of that layer.
-    pub fences: Vec<F>,
-    /// Pages that it moves.
-    pub pages: u32,
-    /// Bytes that it moves.
-    pub bytes: u64,
-    /// Descriptors that it took.
-    pub descriptors: u64,
-}
-
 /// The pools of one lane, on its backend.
 #[derive(Debug)]
 pub struct LaneMemory<D: DeviceMemory> {
@@ -64,9 +50,13 @@ impl<D: DeviceMemory> LaneMemory<D> {
     /// streams. What was allocated before a failure is given back.
     ///
     /// # Errors
-    /// The backend's.
+    /// The backend's; [`DeviceError::Invalid`] for a pool whose page numbers don't fit with the padding page.
     pub fn new(mut device: D, config: TransferConfig) -> Result<Self, DeviceError> {
-        let pages = PoolPages { device: config.device_pages + 1, host: config.host_pages };
+        let with_padding = config
+            .device_pages
+            .checked_add(1)
+            .ok_or_else(|| invalid("device_pages has no room for the padding page"))?;
+        let pages = PoolPages { device: with_padding, host: config.host_pages };
         let mut pools = (Vec::new(), Vec::new());
         let allocated = allocate(&mut device, &config, pages, &mut pools).and_then(|()| {
             let mut stream = |kind| device.create_stream(kind);
@@ -112,7 +102,7 @@ impl<D: DeviceMemory> LaneMemory<D> {
         self.compute
     }
 
-    /// The device buffer of a row pool.
+    /// The device buffer of a row pool, by its place in the geometry, which must have it.
     #[must_use]
     pub fn device_buffer(&self, pool: usize) -> D::Buffer {
         self.device_pools[pool]
@@ -140,146 +130,138 @@ impl<D: DeviceMemory> LaneMemory<D> {
         self.device.wait_on(self.to_device, fence)
     }
 
-    /// Starts saving pages: all layers, one fence at the end. No pages are a copy too, done at once, so that lanes
-    /// without a part of an operation end theirs like the others.
-    ///
-    /// # Errors
-    /// The backend's. What was enqueued before it still runs: the pages must not be reused before
-    /// [`quiesce`](Self::quiesce).
-    pub fn submit_backup(&mut self, pairs: &[PagePair]) -> Result<Submitted<D::Fence>, DeviceError> {
-        let result = self.backup(pairs);
-        self.count(Direction::DeviceToHost, result)
-    }
-
-    fn backup(&mut self, pairs: &[PagePair]) -> Result<Submitted<D::Fence>, DeviceError> {
-        let mut submitted = Submitted { fences: Vec::new(), pages: pairs.len() as u32, bytes: 0, descriptors: 0 };
-        for pool in 0..self.host_pools.len() {
-            let mut descriptors = Vec::new();
-            all_layers(
-                Direction::DeviceToHost,
-                &self.config.geometry,
-                self.config.layout,
-                self.pages,
-                pool,
-                pairs,
-                &mut descriptors,
-            );
-            self.copy(Direction::DeviceToHost, pool, descriptors, &mut submitted)?;
-        }
-        submitted.fences.push(self.device.record(self.to_host)?);
-        Ok(submitted)
-    }
-
-    /// Starts loading pages, layer by layer, first layers first, with a fence per layer.
-    ///
-    /// # Errors
-    /// As [`submit_backup`](Self::submit_backup).
-    pub fn submit_load(&mut self, pairs: &[PagePair]) -> Result<Submitted<D::Fence>, DeviceError> {
-        let result = self.load(pairs);
-        self.count(Direction::HostToDevice, result)
-    }
-
-    fn load(&mut self, pairs: &[PagePair]) -> Result<Submitted<D::Fence>, DeviceError> {
-        let mut submitted = Submitted { fences: Vec::new(), pages: pairs.len() as u32, bytes: 0, descriptors: 0 };
-        for layer in 0..self.config.geometry.layers() {
-            for pool in 0..self.host_pools.len() {
-                let mut descriptors = Vec::new();
-                one_layer(
-                    Direction::HostToDevice,
-                    &self.config.geometry,
-                    self.config.layout,
-                    self.pages,
-                    pool,
-                    layer,
-                    pairs,
-                    &mut descriptors,
-                );
-                self.copy(Direction::HostToDevice, pool, descriptors, &mut submitted)?;
+    /// Checks pairs, runs `enqueue`, and counts. Where the backend breaks it off, marks the end of what it took: so
+    /// that this can be waited for, and so that a failure in it isn't told by the fence of the next copy.
+    pub(crate) fn submit(
+        &mut self,
+        direction: Direction,
+        pairs: &[PagePair],
+        enqueue: impl FnOnce(&mut Self, &[PagePair], &mut Submitted<D::Fence>) -> Result<(), DeviceError>,
+    ) -> Result<Submitted<D::Fence>, TransferError<D::Fence>> {
+        let mut submitted = Submitted::new(pairs.len());
+        let result = self.check(direction, pairs).and_then(|()| {
+            enqueue(self, pairs, &mut submitted)
+                .map_err(|error| TransferError::BrokenOff { error, rest: self.record(direction).ok() })
+        });
+        let stats = self.stats.of(direction);
+        stats.submissions += 1;
+        match result {
+            Ok(()) => {
+                stats.pages += u64::from(submitted.pages);
+                stats.bytes += submitted.bytes;
+                stats.descriptors += submitted.descriptors;
+                Ok(submitted)
             }
-            submitted.fences.push(self.device.record(self.to_device)?);
+            Err(error) => {
+                stats.refused += 1;
+                Err(error)
+            }
         }
-        Ok(submitted)
     }
 
-    fn copy(
+    /// Offsets are linear in the page number: a page that its pool doesn't have would land in another layer, inside
+    /// the buffer, where no backend can notice. O(pairs log pairs).
+    fn check(&self, direction: Direction, pairs: &[PagePair]) -> Result<(), TransferError<D::Fence>> {
+        for pair in pairs {
+            for (tier, page, pages) in
+                [(Tier::Device, pair.device, self.pages.device), (Tier::Host, pair.host, self.pages.host)]
+            {
+                if page >= pages {
+                    return Err(TransferError::OutOfRange { tier, page, pages });
+                }
+            }
+            if pair.device == 0 {
+                return Err(TransferError::Padding);
+            }
+        }
+        let (tier, mut written): (_, Vec<u32>) = match direction {
+            Direction::DeviceToHost => (Tier::Host, pairs.iter().map(|pair| pair.host).collect()),
+            Direction::HostToDevice => (Tier::Device, pairs.iter().map(|pair| pair.device).collect()),
+        };
+        written.sort_unstable();
+        match written.windows(2).find(|pages| pages[0] == pages[1]) {
+            Some(pages) => Err(TransferError::Twice { tier, page: pages[0] }),
+            None => Ok(()),
+        }
+    }
+
+    /// The descriptors of one layer of one row pool, cut to the longest that is allowed.
+    pub(crate) fn descriptors(
+        &self,
+        direction: Direction,
+        pool: usize,
+        layer: u32,
+        pairs: &[PagePair],
+    ) -> Vec<CopyDescriptor> {
+        let mut descriptors = Vec::new();
+        let TransferConfig { geometry, layout, max_descriptor_bytes, .. } = &self.config;
+        one_layer(direction, geometry, *layout, self.pages, pool, layer, pairs, &mut descriptors);
+        split(descriptors, *max_descriptor_bytes)
+    }
+
+    /// The most descriptors in one copy call, at least 1.
+    pub(crate) fn descriptors_per_call(&self) -> usize {
+        self.config.max_descriptors.min(self.device.capabilities().descriptors_per_copy_max).max(1) as usize
+    }
+
+    /// Enqueues descriptors of one row pool, in as many calls as it takes.
+    pub(crate) fn copy(
         &mut self,
         direction: Direction,
         pool: usize,
-        descriptors: Vec<CopyDescriptor>,
+        descriptors: &[CopyDescriptor],
         submitted: &mut Submitted<D::Fence>,
     ) -> Result<(), DeviceError> {
-        let descriptors = split(descriptors, self.config.max_descriptor_bytes);
-        submitted.descriptors += descriptors.len() as u64;
-        submitted.bytes += descriptors.iter().map(|descriptor| descriptor.len).sum::<u64>();
+        if descriptors.is_empty() {
+            // Nor are there host pools to name where there is no host tier.
+            return Ok(());
+        }
         let (src, dst, stream) = match direction {
             Direction::DeviceToHost => (self.device_pools[pool], self.host_pools[pool], self.to_host),
             Direction::HostToDevice => (self.host_pools[pool], self.device_pools[pool], self.to_device),
         };
-        let limit = self.config.max_descriptors.min(self.device.capabilities().descriptors_per_copy_max).max(1);
-        for batch in descriptors.chunks(limit as usize) {
-            self.device.copy(stream, CopyRequest { src, dst, descriptors: batch })?;
+        for descriptors in descriptors.chunks(self.descriptors_per_call()) {
+            self.device.copy(stream, CopyRequest { src, dst, descriptors })?;
         }
+        submitted.descriptors += descriptors.len() as u64;
+        submitted.bytes += descriptors.iter().map(|descriptor| descriptor.len).sum::<u64>();
         Ok(())
     }
 
-    fn count(
-        &mut self,
-        direction: Direction,
-        result: Result<Submitted<D::Fence>, DeviceError>,
-    ) -> Result<Submitted<D::Fence>, DeviceError> {
-        let stats = self.stats.of(direction);
-        stats.submissions += 1;
-        match &result {
-            Ok(submitted) => {
-                stats.pages += u64::from(submitted.pages);
-                stats.bytes += submitted.bytes;
-                stats.descriptors += submitted.descriptors;
-            }
-            Err(_) => stats.refused += 1,
-        }
-        result
+    /// Marks the end of what a direction's stream has.
+    pub(crate) fn record(&mut self, direction: Direction) -> Result<D::Fence, DeviceError> {
+        self.device.record(match direction {
+            Direction::DeviceToHost => self.to_host,
+            Direction::HostToDevice => self.to_device,
+        })
     }
 
-    /// How far a copy has come. Failed if any of its fences has failed; never before all of them have ended, so that
-    /// nothing writes any more. Never blocks.
+    /// How far a copy has come, see [`Submitted::status`]. Never blocks.
     pub fn status(&mut self, submitted: &Submitted<D::Fence>) -> FenceStatus {
-        let mut failed = None;
-        for fence in &submitted.fences {
-            match self.device.poll(*fence) {
-                FenceStatus::Pending => return FenceStatus::Pending,
-                FenceStatus::Done => {}
-                FenceStatus::Failed(error) => {
-                    failed.get_or_insert(error);
-                }
-            }
-        }
-        failed.map_or(FenceStatus::Done, FenceStatus::Failed)
+        submitted.status(|fence| self.device.poll(fence))
     }
 
-    /// Waits until a copy has ended, at most `limit_ns` of the backend's clock per fence.
+    /// Waits until a copy has ended, at most `limit_ns` of the backend's clock.
     ///
     /// # Errors
     /// [`DeviceError::TimedOut`] where it hasn't; else its first failure.
     pub fn wait(&mut self, submitted: &Submitted<D::Fence>, limit_ns: u64) -> Result<(), DeviceError> {
-        let mut first = Ok(());
-        for fence in &submitted.fences {
-            match self.device.wait(*fence, limit_ns) {
-                Err(error @ DeviceError::TimedOut { .. }) => return Err(error),
-                Err(error) => first = first.and(Err(error)),
-                Ok(()) => {}
-            }
+        // The last fence is the last to be reached; the others then tell of failures without a wait.
+        let Some(last) = submitted.fences.last() else { return Ok(()) };
+        match (self.device.wait(*last, limit_ns), self.status(submitted)) {
+            (Err(error @ DeviceError::TimedOut { .. }), _) | (_, FenceStatus::Failed(error)) => Err(error),
+            (result, FenceStatus::Done | FenceStatus::Pending) => result,
         }
-        first
     }
 
     /// Waits until both copy streams are idle: after it no page is read or written by a copy, also not by one whose
-    /// submission failed half-way.
+    /// submission was broken off. At most `limit_ns` per stream.
     ///
     /// # Errors
     /// [`DeviceError::TimedOut`]. A failed copy has ended and is no error here; neither is a lost device.
     pub fn quiesce(&mut self, limit_ns: u64) -> Result<(), DeviceError> {
-        for stream in [self.to_host, self.to_device] {
-            let Ok(fence) = self.device.record(stream) else { continue };
+        for direction in [Direction::DeviceToHost, Direction::HostToDevice] {
+            let Ok(fence) = self.record(direction) else { continue };
             if let Err(error @ DeviceError::TimedOut { .. }) = self.device.wait(fence, limit_ns) {
                 return Err(error);
             }
@@ -290,8 +272,9 @@ impl<D: DeviceMemory> LaneMemory<D> {
     /// Writes a device page in one layer of one row pool, on the compute stream: what stands in for the forward pass.
     ///
     /// # Errors
-    /// The backend's.
+    /// The backend's; [`DeviceError::Invalid`] for a page that isn't there or for bytes that aren't a page's.
     pub fn upload_page(&mut self, pool: usize, layer: u32, page: u32, bytes: Vec<u8>) -> Result<(), DeviceError> {
+        self.check_page(Tier::Device, pool, layer, page, bytes.len())?;
         let offset = self.config.geometry.device_offset(pool, self.pages.device, layer, page);
         self.device.upload(self.compute, self.device_pools[pool], offset, bytes)
     }
@@ -299,8 +282,9 @@ impl<D: DeviceMemory> LaneMemory<D> {
     /// Reads a device page in one layer of one row pool, as it is now.
     ///
     /// # Errors
-    /// The backend's.
+    /// As [`upload_page`](Self::upload_page).
     pub fn read_device_page(&mut self, pool: usize, layer: u32, page: u32, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.check_page(Tier::Device, pool, layer, page, into.len())?;
         let offset = self.config.geometry.device_offset(pool, self.pages.device, layer, page);
         self.device.read(self.device_pools[pool], offset, into)
     }
@@ -308,21 +292,34 @@ impl<D: DeviceMemory> LaneMemory<D> {
     /// Reads a host page in one layer of one row pool, as it is now, its rows gathered in the order of tokens.
     ///
     /// # Errors
-    /// The backend's, and [`DeviceError::Invalid`] without a host tier.
+    /// As [`upload_page`](Self::upload_page); without a host tier no page is there.
     pub fn read_host_page(&mut self, pool: usize, layer: u32, page: u32, into: &mut [u8]) -> Result<(), DeviceError> {
-        let buffer =
-            self.host_buffer(pool).ok_or_else(|| DeviceError::Invalid { what: "there is no host tier".to_owned() })?;
-        let geometry = &self.config.geometry;
-        let row = match self.config.layout {
+        self.check_page(Tier::Host, pool, layer, page, into.len())?;
+        let TransferConfig { geometry, layout, .. } = &self.config;
+        let piece = match layout {
             HostLayout::PageFirst => geometry.pools()[pool].row_bytes as usize,
-            HostLayout::LayerFirst | HostLayout::PageFirstDirect => into.len().max(1),
+            HostLayout::LayerFirst | HostLayout::PageFirstDirect => into.len(),
         };
-        for (token, bytes) in (0..).zip(into.chunks_mut(row)) {
-            let offset = geometry.host_offset(self.config.layout, pool, self.pages.host, layer, page, token);
-            self.device.read(buffer, offset, bytes)?;
+        for (token, bytes) in (0..).zip(into.chunks_mut(piece)) {
+            let offset = geometry.host_offset(*layout, pool, self.pages.host, layer, page, token);
+            self.device.read(self.host_pools[pool], offset, bytes)?;
         }
         Ok(())
     }
+
+    fn check_page(&self, tier: Tier, pool: usize, layer: u32, page: u32, bytes: usize) -> Result<(), DeviceError> {
+        let TransferConfig { geometry, .. } = &self.config;
+        let pages = if tier == Tier::Device { self.pages.device } else { self.pages.host };
+        if pool >= geometry.pools().len() || layer >= geometry.layers() || page >= pages {
+            return Err(invalid(format!("there is no {tier} page {page} in layer {layer} of row pool {pool}")));
+        }
+        let whole = geometry.layer_page_bytes(pool);
+        if bytes as u64 == whole { Ok(()) } else { Err(invalid(format!("{bytes} bytes, a page has {whole}"))) }
+    }
+}
+
+fn invalid(what: impl Into<String>) -> DeviceError {
+    DeviceError::Invalid { what: what.into() }
 }
 
 fn allocate<D: DeviceMemory>(
