@@ -14,3 +14,8 @@ pub mod stats;
 pub mod timeline;
 pub mod trace;
 pub mod workload;
+
+/// The README's examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -252,3 +252,42 @@ fn what_never_fits_is_refused_by_name() {
     assert!(reason.starts_with("request_too_large device"), "{reason}");
     assert_eq!(report["requests"], 2);
 }
+
+fn readme() -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).expect("the README")
+}
+
+/// The part of the README between a marker's code fence and its end.
+fn readme_block(marker: &str) -> String {
+    let readme = readme();
+    let from = readme.find(marker).unwrap_or_else(|| panic!("the README has {marker}"));
+    let fence = from + readme[from..].find("```").expect("a code fence");
+    let start = fence + readme[fence..].find('\n').expect("a line end") + 1;
+    let end = start + readme[start..].find("```").expect("the fence's end");
+    readme[start..end].to_owned()
+}
+
+/// What the README shows is what the command prints, but for what is measured.
+#[test]
+fn the_readme_shows_what_replay_prints() {
+    let output = cpkv(&["replay"]);
+    let printed = |text: &str| -> Vec<String> {
+        text.lines().map(str::trim_end).filter(|line| !line.contains("measured")).map(str::to_owned).collect()
+    };
+    assert_eq!(printed(&text(&output.stdout)), printed(&readme_block("<!-- output: replay -->")));
+}
+
+#[test]
+fn the_readmes_scenario_and_plan_hold() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let scenario = file(&dir, "readme.jsonl", readme_block("<!-- scenario -->"));
+    let output = cpkv(&["scenario", &scenario]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let readme = readme();
+    let from = readme.find("echo '").expect("the plan's case") + "echo '".len();
+    let case = &readme[from..from + readme[from..].find('\'').expect("its end")];
+    let output = cpkv(&["plan", "--json", &file(&dir, "case.json", case)]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let plan: Value = serde_json::from_slice(&output.stdout).expect("a plan");
+    assert_eq!(plan["victims"], serde_json::json!([2, 1]), "the leaf goes before its parent");
+}
