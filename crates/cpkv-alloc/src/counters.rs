@@ -21,7 +21,7 @@ pub struct Counters {
     pub merges: u64,
     /// Index entries touched to hand pages out. At most 3 per extent.
     pub touched_taking: u64,
-    /// Index entries touched to take pages back. At most 4 per run of contiguous pages.
+    /// Index entries touched to take pages back. At most 1 per run of contiguous pages.
     pub touched_returning: u64,
     /// Index entries touched by merges. At most 4 per run in the release bucket.
     pub touched_merging: u64,

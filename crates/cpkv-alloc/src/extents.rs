@@ -42,6 +42,8 @@ pub(crate) struct Extents {
     parked_head: u32,
     /// Pages in parked runs.
     parked: u32,
+    /// Parked runs while they are merged. Empty between calls; kept for its memory.
+    merging: Vec<PageRun>,
     touched: u64,
 }
 
@@ -57,6 +59,7 @@ impl Extents {
             ready: pool.len,
             parked_head: NONE,
             parked: 0,
+            merging: Vec::new(),
             touched: 0,
         };
         if pool.len > 0 {
@@ -134,14 +137,28 @@ impl Extents {
         self.touched += 1;
     }
 
-    /// Inserts all parked runs, the newest first. 4 entries per run.
+    /// Inserts all parked runs, the last pages first, so that the lowest of equal extents is found first. Which one it
+    /// is then depends on what came back, not on the order in which it did: copies may end in any order (contract C7).
+    /// 4 entries per run, and a sort.
     pub(crate) fn merge(&mut self) {
+        let mut runs = std::mem::take(&mut self.merging);
         let mut start = self.parked_head;
         while start != NONE {
             let Slot { prev: len, next, .. } = self.slots[start as usize];
-            self.insert(PageRun { start, len });
+            runs.push(PageRun { start, len });
             start = next;
         }
+        runs.sort_unstable();
+        let mut left = runs.drain(..).rev().peekable();
+        while let Some(mut run) = left.next() {
+            // Neighbours that came back apart are one run.
+            while let Some(below) = left.next_if(|below| below.end() == run.start) {
+                run = PageRun { start: below.start, len: below.len + run.len };
+            }
+            self.insert(run);
+        }
+        drop(left);
+        self.merging = runs;
         self.parked_head = NONE;
         self.parked = 0;
     }

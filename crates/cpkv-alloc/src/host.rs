@@ -69,7 +69,8 @@ impl HostPool {
     }
 
     /// Reserves `pages` pages: in one extent where one is long enough, else in the fewest. Never refused while as many
-    /// are free. O(extents); the first call builds the index, O(pool).
+    /// are free. O(extents), and what came back since the last reservation is merged first, O(runs log runs); the
+    /// first call builds the index, O(pool).
     ///
     /// # Errors
     /// [`AllocError::HostFull`] with what is missing, [`AllocError::ZeroPages`]. Nothing was changed.
@@ -87,7 +88,13 @@ impl HostPool {
             self.entries.len() as u32 - 1
         });
         let entry = &mut self.entries[id as usize];
-        let touched = index.touched();
+        let mut touched = index.touched();
+        if index.parked() > 0 {
+            index.merge();
+            self.counters.merges += 1;
+            self.counters.touched_merging += index.touched() - touched;
+            touched = index.touched();
+        }
         index.take(pages, &mut entry.runs);
         for run in &entry.runs {
             self.used.insert(*run);
@@ -183,13 +190,13 @@ impl HostPool {
         }
     }
 
-    /// Enters pages, which were unmarked, in the index.
+    /// Parks pages, which were unmarked, until the next reservation.
     pub(crate) fn put_back(&mut self, runs: &[PageRun]) {
         // Without an index nothing was taken yet, so that the runs are empty.
         let Some(index) = &mut self.index else { return };
         let touched = index.touched();
         for run in runs.iter().filter(|run| run.len > 0) {
-            index.insert(*run);
+            index.park(*run);
             self.available += run.len;
             self.counters.pages_returned += u64::from(run.len);
         }
@@ -200,6 +207,12 @@ impl HostPool {
     #[must_use]
     pub fn available(&self) -> u32 {
         self.available
+    }
+
+    /// Free pages that came back since the last reservation and aren't merged yet. O(1).
+    #[must_use]
+    pub fn released(&self) -> u32 {
+        self.index.as_ref().map_or(0, FreeIndex::parked)
     }
 
     /// All pages.
@@ -214,7 +227,8 @@ impl HostPool {
         self.reserved_pages
     }
 
-    /// The longest run of free pages; with [`Contiguity::Off`] a lower bound. O(1).
+    /// The longest run of free pages as the last reservation left them: pages that came back since are left out. With
+    /// [`Contiguity::Off`] a lower bound. O(1).
     #[must_use]
     pub fn largest_run(&self) -> u32 {
         self.index.as_ref().map_or(self.pages, FreeIndex::largest)

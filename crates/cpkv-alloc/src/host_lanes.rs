@@ -174,8 +174,8 @@ impl HostLanes {
         need.saturating_sub(&self.free_pages())
     }
 
-    /// The longest run of free pages of a lane; with [`Contiguity::Off`] a lower bound. 0 for a lane that doesn't
-    /// exist. O(1).
+    /// The longest run of free pages of a lane as its last reservation left them, see [`HostPool::largest_run`]. 0 for
+    /// a lane that doesn't exist. O(1).
     #[must_use]
     pub fn largest_run(&self, owner: Owner) -> u32 {
         self.pools.get(owner.index()).map_or(0, HostPool::largest_run)

@@ -65,10 +65,6 @@ impl FreeIndex {
         either!(self, index => index.take(pages, out));
     }
 
-    pub(crate) fn insert(&mut self, run: PageRun) {
-        either!(self, index => index.insert(run));
-    }
-
     pub(crate) fn park(&mut self, run: PageRun) {
         either!(self, index => index.park(run));
     }

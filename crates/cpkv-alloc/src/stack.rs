@@ -49,11 +49,6 @@ impl Stack {
         }
     }
 
-    pub(crate) fn insert(&mut self, run: PageRun) {
-        self.touched += u64::from(run.len);
-        self.pages.extend(run.pages());
-    }
-
     pub(crate) fn park(&mut self, run: PageRun) {
         self.touched += u64::from(run.len);
         self.parked.extend(run.pages());
@@ -61,6 +56,8 @@ impl Stack {
 
     pub(crate) fn merge(&mut self) {
         self.touched += u64::from(self.parked());
+        // What comes next depends on what came back, not on the order in which it did (contract C7).
+        self.parked.sort_unstable();
         self.pages.append(&mut self.parked);
     }
 
