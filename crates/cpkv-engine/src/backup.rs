@@ -169,7 +169,7 @@ impl ControlPlane {
             counters::add(&mut self.counters.evicted_pages, &counts);
             self.counters.device_victims += 1;
             self.free_device(&pages);
-            self.digest.record(Decision::EvictDevice, [tail.0, 1]);
+            self.digest.left_when_ended(tail.0);
         }
     }
 

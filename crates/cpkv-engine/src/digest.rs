@@ -52,7 +52,16 @@ impl Digest {
 
     /// Enters the end of a copy.
     pub(crate) fn ended(&mut self, op: u64, done: bool) {
-        let word = (op << 1) | u64::from(done);
+        self.end_word((op << 1) | u64::from(done));
+    }
+
+    /// Enters what the end of a copy led to at once, a node that was staged and left the device. It belongs to the
+    /// end, and has no order among other ends either.
+    pub(crate) fn left_when_ended(&mut self, node: u64) {
+        self.end_word(!node);
+    }
+
+    fn end_word(&mut self, word: u64) {
         self.acks = self.acks.wrapping_add(xxh3_64(&word.to_le_bytes()));
     }
 

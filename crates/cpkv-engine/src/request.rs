@@ -263,17 +263,9 @@ impl ControlPlane {
     /// has been acknowledged and a step has admitted it, [`EngineError::NotItsPrompt`] for a sequence that doesn't
     /// begin with the whole pages of the prompt.
     pub fn finish(&mut self, id: RequestId, sequence: Option<&[u32]>) -> Result<Ended, EngineError> {
-        if let (Some(sequence), Some(request)) = (sequence, self.requests.get(&id)) {
-            let whole = request.tokens.len() - request.tokens.len() % self.config.page_size() as usize;
-            let scheduled_all = request.scheduled == request.tokens.len() as u64;
-            if sequence.get(..whole) != Some(&request.tokens[..whole])
-                || sequence.len() < request.tokens.len()
-                || (request.state == RequestState::Running && !scheduled_all)
-            {
-                return Err(EngineError::NotItsPrompt);
-            }
-        }
-        let mut request = self.take_running(id)?;
+        self.check_finish(id, sequence)?;
+        let mut request = self.requests.remove(&id).expect("just checked");
+        self.leave(&request);
         match sequence {
             Some(sequence) => request.tokens = sequence.to_vec(),
             None => request.tokens.truncate(request.scheduled as usize),
@@ -285,6 +277,28 @@ impl ControlPlane {
             self.back_up_by_policy(tail);
         }
         Ok(ended)
+    }
+
+    /// Whether [`finish`](Self::finish) would be accepted: a caller that writes the generated tokens' pages asks before
+    /// it writes. Costs a comparison of the prompt.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_finish(&self, id: RequestId, sequence: Option<&[u32]>) -> Result<(), EngineError> {
+        let request = self.requests.get(&id).ok_or(EngineError::UnknownName { what: "running request" })?;
+        match request.state {
+            RequestState::Queued => return Err(EngineError::UnknownName { what: "running request" }),
+            RequestState::Loading { .. } | RequestState::Ready => return Err(EngineError::InFlight),
+            RequestState::Running => {}
+        }
+        let Some(sequence) = sequence else { return Ok(()) };
+        let whole = request.tokens.len() - request.tokens.len() % self.config.page_size() as usize;
+        let begins = sequence.get(..whole) == Some(&request.tokens[..whole]);
+        if begins && sequence.len() >= request.tokens.len() && !request.is_partial() {
+            Ok(())
+        } else {
+            Err(EngineError::NotItsPrompt)
+        }
     }
 
     /// Ends a request in any state: everything that it holds is given back; a load-back that runs for it goes on, and
@@ -322,18 +336,6 @@ impl ControlPlane {
         self.queue.insert(self.queue_key(&request));
         self.requests.insert(request.id, request);
         freed
-    }
-
-    fn take_running(&mut self, id: RequestId) -> Result<Request, EngineError> {
-        match self.requests.get(&id).map(|request| request.state) {
-            None | Some(RequestState::Queued) => Err(EngineError::UnknownName { what: "running request" }),
-            Some(RequestState::Loading { .. } | RequestState::Ready) => Err(EngineError::InFlight),
-            Some(RequestState::Running) => {
-                let request = self.requests.remove(&id).expect("just seen");
-                self.leave(&request);
-                Ok(request)
-            }
-        }
     }
 
     /// Takes a request off the queue, the active ones and the load-back that it waits for.
@@ -400,10 +402,10 @@ impl ControlPlane {
     }
 
     /// The forward pass of the last step is done: chunks that it completed go to the tree, so that their requests
-    /// hold a lock and no pages between chunks.
+    /// hold a lock and no pages between chunks. Said twice it changes nothing.
     pub fn forward_done(&mut self) {
-        let partial: Vec<RequestId> =
-            self.active_requests().filter(|request| request.is_partial()).map(|request| request.id).collect();
+        let computed = |request: &&Request| request.is_partial() && !request.own.is_empty();
+        let partial: Vec<RequestId> = self.active_requests().filter(computed).map(|request| request.id).collect();
         for id in partial {
             let mut request = self.requests.remove(&id).expect("active requests are known");
             let tokens = std::mem::take(&mut request.tokens);

@@ -252,7 +252,8 @@ impl ControlPlane {
             page_size: self.config.page_size(),
         })?;
         let found = self.tree.match_prefix(request.key_pages(request.hit, self.config.page_size()));
-        let (owners, need) = self.extend_need(request, &found, &shape, request.next_page());
+        // What lies on the host beyond its hit says which owners its pages must have to be taken by the tree.
+        let (owners, need) = self.extend_need(request, &self.capped_match(request), &shape, request.next_page());
         let mut whole = self.resident_counts(&found);
         whole += &need;
         whole += &self.counts_of(&request.own);
@@ -337,7 +338,15 @@ impl ControlPlane {
         let purpose = if hit.loads { Purpose::LoadBack } else { Purpose::Extend };
         // The path is cut at the hit's end before anything is evicted: what hangs beyond it may go, the hit may not.
         let tail = self.end_path_at(&hit.found, hit.pages);
-        self.make_room(&need, &Protected::down_to(&self.tree, tail), purpose, plan)?;
+        // Its host part is pinned meanwhile: what write-back stages to the host must not push it out (contract C6).
+        if let Some(tail) = tail {
+            self.tree.lock_host(tail).expect("a live node");
+        }
+        let room = self.make_room(&need, &Protected::down_to(&self.tree, tail), purpose, plan);
+        if let Some(tail) = tail {
+            self.tree.unlock_host(tail).expect("just locked");
+        }
+        room?;
 
         // Everything is decided: from here on nothing is refused.
         let mut loaded = self.alloc_planned(&[load_owners.as_slice(), &extend_owners].concat());

@@ -10,7 +10,7 @@ pub use verify::{Verified, Verify};
 use crate::error::CliError;
 use cpkv_core::{DeviceMemory, LaneCounts, OpId, Owner, PageId, RequestId};
 use cpkv_engine::{
-    BatchEntry, Config, CopyKind, Ended, Engine, EngineError, Inserted, Key, Operation, RequestState, StepPlan,
+    BatchEntry, Config, ControlPlane, CopyKind, Ended, Engine, EngineError, Inserted, Key, Operation, StepPlan,
 };
 use cpkv_sim::{ComputeModel, FaultPlan, SimClock, SimConfig, SimDevice, SimFence};
 use cpkv_transfer::TransferStats;
@@ -127,6 +127,12 @@ impl Rig {
         Ok(Self { engine, clock, compute: config.compute, check })
     }
 
+    /// The control plane, to read.
+    #[must_use]
+    pub fn control(&self) -> &ControlPlane {
+        self.engine.control()
+    }
+
     /// The engine, for what moves no bytes of the forward pass.
     pub fn engine(&mut self) -> &mut Engine<SimDevice> {
         &mut self.engine
@@ -233,9 +239,9 @@ impl Rig {
     /// # Errors
     /// The engine's.
     pub fn finish(&mut self, id: RequestId, sequence: Option<&[u32]>) -> Result<Ended, EngineError> {
+        self.engine.control().check_finish(id, sequence)?;
         if let Some(sequence) = sequence
             && let Some(request) = self.engine.control().request(id)
-            && request.state == RequestState::Running
         {
             let page_size = self.check.page_size();
             let first_own = request.next_page() - request.own_pages().len() as u32;
