@@ -72,8 +72,11 @@ impl Names {
         self.tickets.remove(name);
     }
 
-    pub(super) fn forget_copy(&mut self, op: OpId) {
-        self.tickets.retain(|_, ticket| *ticket != Ticket::Copy(op));
+    /// Forgets a copy that has ended, and says what it was called.
+    pub(super) fn forget_copy(&mut self, op: OpId) -> Option<String> {
+        let name = self.tickets.iter().find(|(_, ticket)| **ticket == Ticket::Copy(op))?.0.clone();
+        self.tickets.remove(&name);
+        Some(name)
     }
 
     pub(super) fn forget_request(&mut self, name: &str) {

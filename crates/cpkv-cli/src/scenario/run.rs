@@ -241,13 +241,14 @@ impl<'a> Run<'a> {
     /// `times` scheduler steps with their forward passes. Lists add up; `stopped` and `reason` are the last step's.
     fn steps(&mut self, times: u32) -> Result<Value, Refused> {
         let (mut admitted, mut loading, mut started) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut victims, mut refused, mut ended) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut victims, mut refused) = (Vec::new(), Vec::new());
+        let (mut ended, mut failed) = (Vec::new(), Vec::new());
         let (mut stopped, mut reason) = ("continue", None);
         for _ in 0..times {
             if self.config.completions == Completions::Auto {
                 for (op, done) in self.rig.end_all()? {
-                    self.names.forget_copy(op);
-                    ended.push(json!({ "copy": op.0, "done": done }));
+                    let copies = if done { &mut ended } else { &mut failed };
+                    copies.extend(self.names.forget_copy(op));
                 }
             }
             let forward = self.rig.step();
@@ -273,6 +274,7 @@ impl<'a> Run<'a> {
             "started": started,
             "refused": refused,
             "ended": ended,
+            "failed": failed,
         }))
     }
 
